@@ -1,0 +1,1 @@
+"""Hardware abstraction: capability protocols, values, driver registry, adapters for drivers."""

@@ -1,0 +1,1 @@
+"""The playbook language: loader, schema, expressions, plan."""

@@ -1,0 +1,1 @@
+"""Rack file, wiring, fabric (links <-> circuits), leases and dirty marks."""

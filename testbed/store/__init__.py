@@ -1,0 +1,1 @@
+"""Runs on disk and in the index, and their exports."""

@@ -1,0 +1,1 @@
+"""Clocks, marks, spans, quantities, distributions, measures and statistics."""
