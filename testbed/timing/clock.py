@@ -8,6 +8,8 @@ clock jumps to the next deadline whenever every task waits.
 from __future__ import annotations
 
 import datetime
+import heapq
+import itertools
 import math
 import random
 import time
@@ -44,6 +46,15 @@ class JumpingClock(trio.abc.Clock):
 
     def __init__(self) -> None:
         self._time_s = 0.0
+        self._calls: list[list[Any]] = []  # heap of [instant, order, call or None]
+        self._order = itertools.count()
+
+    def call_at(self, at_s: float, call: Callable[[], None]) -> list[Any]:
+        """Have ``call()`` called by the loop at that instant, before tasks run then. Setting
+        the last item of what is returned to ``None`` takes it back."""
+        entry = [at_s, next(self._order), call]
+        heapq.heappush(self._calls, entry)
+        return entry
 
     def start_clock(self) -> None:
         """Nothing to start: time passes by jumps only."""
@@ -52,6 +63,16 @@ class JumpingClock(trio.abc.Clock):
         return self._time_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
+        calls = self._calls
+        while calls and calls[0][-1] is None:
+            heapq.heappop(calls)
+        if calls and calls[0][0] < deadline:
+            self._time_s = max(self._time_s, calls[0][0])
+            while calls and calls[0][0] <= self._time_s:
+                call = heapq.heappop(calls)[-1]
+                if call is not None:
+                    call()
+            return 0.0
         if deadline == math.inf:
             return math.inf  # nothing will happen by itself; wait for a signal
         self._time_s = max(self._time_s, deadline)
@@ -64,6 +85,12 @@ def now_s() -> float:
         return trio.current_time()
     except RuntimeError:
         return time.perf_counter()
+
+
+def machine_s() -> float:
+    """Monotonic time of the machine, in virtual time too: for pacing a display, never for a
+    result."""
+    return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,11 +64,45 @@ Decibels = Annotated[
 
 
 def format_seconds(value_s: float) -> str:
-    """A duration for people: three significant digits and the unit that fits."""
+    """A duration for people: three significant digits and the unit that fits.
+
+    From 1000 s on it is given as minutes and seconds, or hours and minutes: ``16 min 40 s``.
+    """
     magnitude = abs(value_s)
+    if not math.isfinite(value_s):
+        return f"{value_s} s"
     if magnitude == 0:
         return "0 s"
+    if magnitude >= 999.5:
+        return ("-" if value_s < 0 else "") + _hours_and_minutes(magnitude)
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if magnitude >= scale * 0.9995:
             return f"{value_s / scale:#.3g}".rstrip(".") + f" {unit}"
     return f"{value_s / 1e-9:.3g} ns"
+
+
+def _hours_and_minutes(magnitude_s: float) -> str:
+    minutes, seconds = divmod(round(magnitude_s), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(round(magnitude_s / 60), 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """A value in its unit, for people; a dash for one that could not be taken."""
+    if value is None:
+        return "—"
+    if unit == "s":
+        return format_seconds(value)
+    for units in (BITS_PER_SECOND, WATTS):
+        if unit in units and math.isfinite(value):
+            return _scaled(value * units[unit], units)
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def _scaled(value: float, units: dict[str, float]) -> str:
+    """The value with the greatest of the units that it is at least one of."""
+    fitting = [name for name, scale in units.items() if abs(value) >= scale * 0.9995]
+    unit = fitting[-1] if fitting else next(name for name, scale in units.items() if scale == 1.0)
+    return f"{value / units[unit]:.4g} {unit}"
