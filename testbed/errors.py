@@ -13,7 +13,9 @@ Hierarchy::
     │   └── StateMismatch       read-back differs from what was asked
     ├── LeaseError          4   the rack is held by somebody else
     ├── TaskFailed          3   a task ended without its result (no device to blame)
+    │   └── TaskTimeout         it was not done within its deadline
     ├── ExpectationFailed   1   a measure is outside its limit
+    ├── StoreError          2   a run cannot be written, found or read
     └── InternalError      70   a defect of ours
 
 Exit codes: DESIGN section 7, item 9.
@@ -85,6 +87,12 @@ class TaskFailed(TestbedError):
 
     kind = "task"
     exit_code = EXIT_DEVICE
+
+
+class TaskTimeout(TaskFailed):
+    """A task, or a block, was not done within its deadline."""
+
+    kind = "task-timeout"
 
 
 class DeviceError(TestbedError):
@@ -171,6 +179,13 @@ class ExpectationFailed(TestbedError):
 
     kind = "expectation"
     exit_code = EXIT_EXPECTATION
+
+
+class StoreError(TestbedError):
+    """A stored run cannot be written, found or read; the user's disk or arguments are at fault."""
+
+    kind = "store"
+    exit_code = EXIT_USER
 
 
 class InternalError(TestbedError):

@@ -38,7 +38,8 @@ class SimulatedProcess(Protocol):
     @property
     def stopped(self) -> bool:
         """Whether the process hangs now (``SIGSTOP``, or the fault ``hang``): it neither dies
-        nor does anything, so a model whose peers need it must not let them go on."""
+        nor does anything, so a model whose peers need it must not let them go on. Those who
+        asked for :meth:`on_links_changed` are told when this changes, as well."""
 
     async def emit(self, line: str) -> None:
         """Write one line to standard output. Lost when the host is cut off."""
