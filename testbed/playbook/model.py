@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from testbed.playbook.task import TaskSpec
+from testbed.playbook.task import TaskArgs, TaskSpec
 from testbed.source.places import Place
 
 OnTimeout = Literal["fail", "continue", "retry"]
@@ -35,7 +35,8 @@ class Step:
 class TaskStep(Step):
     """One task.
 
-    :param args: arguments as written, expressions unrendered.
+    :param args: arguments as written, expressions unrendered, in the long form.
+    :param fixed: the arguments as checked, when there are no expressions in them.
     :param loop: list, or expression of one; the task runs once per ``item``.
     :param retries: further tries after the first; with ``until``, tries until it is true.
     :param delay_s: wait between tries, in seconds.
@@ -43,7 +44,8 @@ class TaskStep(Step):
     """
 
     spec: TaskSpec = field(kw_only=True)
-    args: Any = field(kw_only=True)
+    args: Mapping[str, Any] = field(kw_only=True)
+    fixed: TaskArgs | None = None
     register: str | None = None
     loop: Any = None
     until: str | None = None
@@ -107,6 +109,7 @@ class Playbook:
     :param vars: variables of the file with their defaults, overridden by ``--vars``/``--set``.
     :param sweep: per variable, the values to run over; every combination is a sweep point.
     :param trials: counted trials per sweep point; ``warmup`` more run before and are marked.
+    :param deadline_s: of one trial.
     """
 
     name: str

@@ -172,7 +172,8 @@ class TaskSpec:
     :param deadline_s: deadline when the playbook gives none.
     :param marks: names of the marks that it may set, so that a measure's name can be checked;
         a name may end in ``*``.
-    :param result: fields of its result with their types, for placeholders in a plan.
+    :param result: fields of its result with their types: an expression may use no others.
+    :param sets_variables: the fields of the result become variables of the trial.
     """
 
     name: str
@@ -184,6 +185,7 @@ class TaskSpec:
     marks: tuple[str, ...] = ()
     result: Mapping[str, type] = field(default_factory=dict)
     short: str | None = None
+    sets_variables: bool = False
 
 
 @functools.cache
