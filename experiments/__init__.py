@@ -1,0 +1,1 @@
+"""Systems under study, one package each: tasks, policies and program models."""
