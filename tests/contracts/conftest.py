@@ -77,6 +77,8 @@ LABS = {
     "mock-mems": Lab(
         "circuit-switch", {"class": "mems", "ports": 8}, ("1", "2", "3", "4"), Circuit("6", "7")
     ),
+    # The bench's own ports: server 0 and server 1 by their link a, and two free ones.
+    "mock-mesh": Lab("photonic-mesh", {}, ("12", "18", "5", "9"), Circuit("7", "13")),
     "mock-robot-bmc": Lab(
         "circuit-switch",
         {"class": "robotic", "ports": 8},

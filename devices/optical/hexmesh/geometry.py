@@ -23,8 +23,12 @@ Vertex = tuple[int, int]
 OUTER: Hexagon = (10**6, 10**6)
 """The face around the patch."""
 
-BENCH_ROWS = ((0, 7), (0, 7), (1, 4))
+BENCH_ROWS = ((0, 7), (1, 6), (1, 5))
 """First column and length of each row of hexagons: 18 hexagons, 72 edges, 42 ports."""
+
+BENCH_FIRST_PORT = 20
+"""Where on the rim port 0 is. With this choice, and paths of at most 14 cells, every pair of the
+bench's four servers can be linked by both their ports, as the published experiments need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +67,21 @@ class HexMesh:
     @functools.cache
     def bench(cls) -> HexMesh:
         """The mesh of the published bench, as modelled here: 72 cells, ports ``0`` to ``41``."""
-        return cls.of_rows(BENCH_ROWS)
+        return cls.of_rows(BENCH_ROWS, first_port=BENCH_FIRST_PORT)
 
     @classmethod
-    def of_rows(cls, rows: Iterable[tuple[int, int]]) -> HexMesh:
+    def of_rows(cls, rows: Iterable[tuple[int, int]], first_port: int = 0) -> HexMesh:
         """A mesh over rows of hexagons, each row half a hexagon to the right of the one before.
 
         :param rows: first column and number of hexagons of each row.
+        :param first_port: which of the free arms, counted along the rim, is port ``0``.
         """
         hexagons = {
             (column, row)
             for row, (first, length) in enumerate(rows)
             for column in range(first, first + length)
         }
-        return _build(hexagons)
+        return _build(hexagons, first_port)
 
 
 def _corners(hexagon: Hexagon) -> list[Vertex]:
@@ -87,7 +92,7 @@ def _corners(hexagon: Hexagon) -> list[Vertex]:
     return [(x + 1, y + 1), (x, y + 2), (x - 1, y + 1), (x - 1, y - 1), (x, y - 2), (x + 1, y - 1)]
 
 
-def _build(hexagons: set[Hexagon]) -> HexMesh:
+def _build(hexagons: set[Hexagon], first_port: int) -> HexMesh:
     faces: dict[tuple[Vertex, Vertex], list[Hexagon]] = {}
     for hexagon in sorted(hexagons):
         corners = _corners(hexagon)
@@ -114,10 +119,12 @@ def _build(hexagons: set[Hexagon]) -> HexMesh:
                 neighbour = next(n for n in touching if n != number and face in sides[n])
                 other_end = edges[neighbour].index(vertex)
                 joined[arm] = Arm(neighbour, other_end, sides[neighbour].index(face))
-    return HexMesh(len(edges), joined, _numbered(free, edges))
+    return HexMesh(len(edges), joined, _numbered(free, edges, first_port))
 
 
-def _numbered(free: Mapping[Arm, Vertex], edges: list[tuple[Vertex, Vertex]]) -> dict[str, Arm]:
+def _numbered(
+    free: Mapping[Arm, Vertex], edges: list[tuple[Vertex, Vertex]], first: int
+) -> dict[str, Arm]:
     """Ports in the order of the angle at which they leave the patch."""
     count = len(free)
     middle_x = sum(v[0] for v in free.values()) / count
@@ -131,4 +138,5 @@ def _numbered(free: Mapping[Arm, Vertex], edges: list[tuple[Vertex, Vertex]]) ->
         y = vertex[1] + 0.1 * ((y0 + y1) / 2 - vertex[1])
         return math.atan2((y - middle_y) * math.sqrt(3) / 3, x - middle_x), arm.cell
 
-    return {str(number): arm for number, arm in enumerate(sorted(free, key=angle))}
+    around = sorted(free, key=angle)
+    return {str(n): arm for n, arm in enumerate([*around[first:], *around[:first]])}
