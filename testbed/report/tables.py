@@ -117,7 +117,7 @@ def render_sweep(summary: Record, console: Console, *, measure: str | None = Non
     :param measure: this measure alone.
     """
     points = summary["points"]
-    variables = list(dict.fromkeys(name for point in points for name in point["vars"]))
+    variables = _swept(points)
     names = [measure] if measure is not None else list(summary["measures"])
     for name in names:
         table(
@@ -137,7 +137,7 @@ def render_sweep(summary: Record, console: Console, *, measure: str | None = Non
         )
     missing = [
         f"{name} could not be taken in {plural(record['missing'], 'trial')} of point "
-        + ", ".join(f"{key}={value}" for key, value in point["vars"].items())
+        + ", ".join(f"{key}={point['vars'].get(key)}" for key in variables)
         for point in points
         for name, record in point["measures"].items()
         if name in names and record["missing"]
@@ -167,21 +167,42 @@ def _sweep_row(point: Record, variables: Sequence[str], measure: str) -> list[st
     ]
 
 
+def _swept(points: Sequence[Record]) -> list[str]:
+    """Names of the variables that differ between points, in the order of the playbook."""
+    names = dict.fromkeys(name for point in points for name in point["vars"])
+    return [n for n in names if len({repr(point["vars"].get(n)) for point in points}) > 1]
+
+
 def render_expectations(summary: Record, console: Console) -> None:
-    """What was expected, whether it was met, and the value that decided it."""
+    """What was expected, whether it was met, and the value that decided it.
+
+    In a sweep, the points that met it share a line; each that did not has its own.
+    """
     units = {name: record["unit"] for name, record in summary["measures"].items()}
-    variables = {point["point"]: point["vars"] for point in summary["points"]}
+    points = summary["points"]
+    variables = {point["point"]: point["vars"] for point in points}
+    swept = _swept(points)
+    by_text: dict[str, list[Record]] = {}
     for expectation in summary["expectations"]:
-        unit = units.get(str(expectation["text"]).split(".", 1)[0], "")
-        point = variables.get(expectation.get("point"), {}) if len(variables) > 1 else {}
-        where = ", ".join(f"{name}={value}" for name, value in point.items())
-        line(
-            console,
-            f"{'✓' if expectation['passed'] else '✗'} {expectation['text']}"
-            + (f" [{where}]" if where else "")
-            + f": {format_value(expectation['value'], unit)}",
-            style="green" if expectation["passed"] else "red",
-        )
+        by_text.setdefault(str(expectation["text"]), []).append(expectation)
+    for text, verdicts in by_text.items():
+        unit = units.get(text.split(".", 1)[0], "")
+        met = sorted(verdict["value"] for verdict in verdicts if verdict["passed"])
+        failed = [verdict for verdict in verdicts if not verdict["passed"]]
+        if met:
+            span = " to ".join(format_value(v, unit) for v in dict.fromkeys((met[0], met[-1])))
+            of = f"all {len(met)}" if not failed else f"{len(met)} of {len(verdicts)}"
+            where = f" at {of} points" if len(verdicts) > 1 else ""
+            line(console, f"✓ {text}{where}: {span}", style="green")
+        for verdict in failed:
+            point = variables.get(verdict.get("point"), {})
+            where = ", ".join(f"{name}={point.get(name)}" for name in swept)
+            line(
+                console,
+                f"✗ {text}" + (f" [{where}]" if where else "")
+                + f": {format_value(verdict['value'], unit)}",
+                style="red",
+            )  # fmt: skip
 
 
 _NO_INTERVAL = f"Below {MIN_FOR_INTERVAL} trials no 95 % interval of the median can be given."

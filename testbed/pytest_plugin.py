@@ -1,0 +1,1 @@
+"""Fixtures and options for playbooks in pytest."""
