@@ -211,8 +211,14 @@ class SimulatedWorker:
         self._watches.append(self.process.on_links_changed(group.disturb))
         async with trio.open_nursery() as work:
             self._work = work
-            await self._form(command, group, work)
-            await trio.sleep_forever()
+            try:
+                await self._form(command, group, work)
+                await trio.sleep_forever()
+            finally:
+                # From here on a peer that is lost must find nobody: the nursery will be closed
+                # before the process has ended.
+                if self._work is work:
+                    self._work = None
 
     async def _form(self, command: Form, group: Group, work: trio.Nursery) -> None:
         await group.complete.wait()

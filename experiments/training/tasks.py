@@ -6,7 +6,7 @@ import statistics
 from typing import Annotated, Any, Literal
 
 import trio
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from testbed.errors import TaskFailed
 from testbed.hal.together import gather
@@ -22,10 +22,12 @@ from testbed.playbook.task import (
 from testbed.timing.quantity import Seconds
 
 from .job import Job, Jobs, JobSpec
+from .options import ProgramOptions, options_of
 from .worker import Standing
 from .workloads import workload
 
 KILL_DEADLINE_S = 5.0
+TRAIN_PROGRAM = "testbed-train"
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 PositiveCount = Annotated[int, Field(ge=1)]
 
@@ -34,7 +36,7 @@ class StartArgs(TaskArgs):
     """Arguments of ``job.start``; see :class:`experiments.training.job.JobSpec`."""
 
     id: JobId
-    program: str = "testbed-train"
+    program: str = TRAIN_PROGRAM
     hosts: Annotated[tuple[HostName, ...], Field(min_length=2)]
     standby: tuple[HostName, ...] = ()
     model: str = "llama-nano"
@@ -49,6 +51,28 @@ class StartArgs(TaskArgs):
     @classmethod
     def _known(cls, value: str) -> str:
         return workload(value).name
+
+    @field_validator("options")
+    @classmethod
+    def _of_program(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Check the options of the program that comes with us; another's are its own affair."""
+        if info.data.get("program") != TRAIN_PROGRAM:
+            return value
+        for name in value:
+            if name not in ProgramOptions.model_fields:
+                raise ValueError(
+                    f"program {TRAIN_PROGRAM} has no option {name!r}; "
+                    f"there are {', '.join(ProgramOptions.model_fields)}"
+                )
+        try:
+            options_of(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ValueError(
+                f"option {where} of {TRAIN_PROGRAM}: {first['msg'].removeprefix('Value error, ')}"
+            ) from None
+        return value
 
     @model_validator(mode="after")
     def _each_host_once(self) -> StartArgs:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = "testbed-run/v1"
 
 # The distribution of this project, then the libraries that can change a result.
-_DISTRIBUTIONS = ("optical-testbed", "trio", "numpy", "scipy", "networkx", "pydantic", "jinja2")
+_DISTRIBUTIONS = ("optical-testbed", "trio", "numpy", "scipy", "pydantic", "jinja2")
 
 # An allow-list: whatever else the environment holds may be a secret, and stays out.
 _ENVIRONMENT = (

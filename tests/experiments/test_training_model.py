@@ -156,11 +156,17 @@ def test_a_job_without_links_says_that_its_group_does_not_form(make_lab: Any) ->
 def test_bad_options_of_the_program_end_it_with_a_reason(
     make_lab: Any, options: dict[str, Any]
 ) -> None:
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=name):  # so that the loader finds it
+        StartArgs(id="train", hosts=("host0", "host1"), options=options)
+    unchecked = StartArgs(id="train", hosts=("host0", "host1")).model_copy(
+        update={"options": options}
+    )
+
     async def trial(lab: Any) -> None:
-        with pytest.raises(
-            TaskFailed, match=f"ended before it was ready(.|\\n)*{next(iter(options))}"
-        ):
-            await training(lab, options=options)
+        lab.connect(*ring(("host0", "host1"), lab.rack.wiring))
+        with pytest.raises(TaskFailed, match=f"ended before it was ready(.|\\n)*{name}"):
+            await start(lab, unchecked)
 
     make_lab().run(trial)
 
@@ -316,3 +322,24 @@ def test_every_workload_has_a_time_of_computation() -> None:
     from experiments.training.options import COMPUTE_S
 
     assert set(COMPUTE_S) == set(WORKLOADS)
+
+
+def test_a_peer_lost_while_a_worker_ends_is_no_failure(make_lab: Any) -> None:
+    """A connection may break at any moment of a worker's end, also when nothing can be started
+    in its group any more."""
+
+    async def trial(lab: Any) -> int:
+        job, _ = await training(lab)
+        await job.wait_step(2)
+        watches = [call for _, call in lab.loss_watches]
+        process = next(p for p in lab.processes if p.host == "host0")
+        process.scope.cancel()
+        moments = 0
+        while not process.ended.is_set():
+            for lost in watches:
+                lost("reset")
+            await trio.lowlevel.checkpoint()
+            moments += 1
+        return moments
+
+    assert make_lab().run(trial) > 1
