@@ -107,8 +107,12 @@ class Group:
         finally:
             self._sleepers.remove(alarm)
 
-    async def work(self, fixed_s: float, bits: float, rate_bps: Callable[[], float]) -> None:
+    async def work(self, fixed_s: float, bits: float, rate_bps: Callable[[], float]) -> float:
         """Let ``fixed_s`` pass and then move ``bits``, at the rate that exists meanwhile.
+
+        Returns the instant at which that is done by the model. In real time the sleeper wakes up
+        a little later, and that is no part of the work: rates must not depend on how busy the
+        machine is that simulates them.
 
         A rate of zero stalls until something changes. Nothing is awaited twice as long as
         nothing changes, which makes a step cost one sleep.
@@ -118,7 +122,7 @@ class Group:
             began_s = now_s()
             planned_s = fixed_s + (bits / rate if rate else (math.inf if bits else 0.0))
             if not await self._sleep_until(began_s + planned_s):
-                return
+                return began_s + planned_s
             passed_s = now_s() - began_s
             waited_s = min(passed_s, fixed_s)
             fixed_s -= waited_s

@@ -297,8 +297,7 @@ class SimulatedWorker:
             step += 1
             began_s = now_s()
             compute_s = max(w.compute_s() for w in group.seats if w is not None)
-            await group.work(compute_s + latency_s, 8 * traffic, group.rate_bps)
-            done_s = now_s()
+            done_s = await group.work(compute_s + latency_s, 8 * traffic, group.rate_bps)
             group.progress_s = done_s
             await self._say(
                 StepDone(
