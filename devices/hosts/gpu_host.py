@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from devices.mock.timing import HOST_CLASSES, HostClass, HostTiming, with_class
 from testbed.hal.capabilities import Device
@@ -28,7 +35,18 @@ class GpuHostOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     device_class: HostClass = Field("vm", alias="class")
-    interfaces: Annotated[tuple[str, ...], Field(min_length=1)] = ("p0", "p1")
+    interfaces: Annotated[
+        tuple[str, ...],
+        Field(min_length=1),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                    {"type": "integer", "minimum": 1},
+                ]
+            }
+        ),
+    ] = ("p0", "p1")
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
     gpu_model: str = "NVIDIA RTX 6000 Ada"
     gpu_memory: SizeBytes = 48e9

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from devices.mock.timing import POWER_CLASSES, PowerClass, PowerTiming, with_class
 from testbed.hal.capabilities import Device
@@ -22,7 +29,18 @@ class PduOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     device_class: PowerClass = Field("pdu", alias="class")
-    outlets: Annotated[tuple[str, ...], Field(min_length=1)] = tuple(str(n) for n in range(1, 9))
+    outlets: Annotated[
+        tuple[str, ...],
+        Field(min_length=1),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                    {"type": "integer", "minimum": 1},
+                ]
+            }
+        ),
+    ] = tuple(str(n) for n in range(1, 9))
     timing: PowerTiming = PowerTiming()
 
     @model_validator(mode="before")

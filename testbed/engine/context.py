@@ -43,6 +43,7 @@ class Trial:
     :ivar background: nursery of what runs beside the tasks; ends with the trial.
     :ivar body: scope of the tasks under test.
     :ivar failure: with what something in the background has failed.
+    :ivar over: nothing may be started any more.
     """
 
     session: RackSession
@@ -54,6 +55,7 @@ class Trial:
     cleanups: list[CleanupStep] = field(default_factory=list)
     resources: dict[type, Any] = field(default_factory=dict)
     failure: TestbedError | None = None
+    over: bool = False
 
     def stop(self) -> None:
         """End the tasks under test now."""
@@ -62,7 +64,10 @@ class Trial:
 
     def start_soon(self, work: Work, name: str) -> None:
         """Run something beside the tasks. When it fails, the trial fails at the task that runs
-        then; a failure during the cleanup is kept, and stops nothing."""
+        then; a failure during the cleanup is kept, and stops nothing. After the trial nothing
+        is started: a late call back of a device is no defect."""
+        if self.over:
+            return
 
         async def guarded() -> None:
             try:

@@ -96,19 +96,25 @@ class Gate:
         self.known = Known()
         self.identity: Identity | None = None
         self._opening = trio.Lock()
+        self._begun = False
 
     async def open(self) -> Identity:
         """Connect, if that has not been done."""
         if self.identity is None:
             async with self._opening:
                 if self.identity is None:
+                    self._begun = True
                     self.identity = await self._pass("open", False, self.device.open)
                     self.known.state = f"connected: {self.identity.vendor} {self.identity.model}"
         return self.identity
 
     async def close(self) -> None:
-        """Disconnect. :raises DeviceError: when that fails; the device is closed for us then."""
-        if self.identity is not None:
+        """Disconnect, also from a device that could be connected to by half only.
+
+        :raises DeviceError: when that fails; the device is closed for us then.
+        """
+        if self._begun:
+            self._begun = False
             self.identity = None
             await self._pass("close", False, self.device.close)
 

@@ -167,8 +167,7 @@ class RackSession:
         with trio.CancelScope(shield=True):  # bounded by the deadline of `close`
             async with trio.open_nursery() as nursery:
                 for gate in self.gates.values():
-                    if gate.identity is not None:
-                        nursery.start_soon(one, gate)
+                    nursery.start_soon(one, gate)
         return errors
 
 

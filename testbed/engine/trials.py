@@ -182,6 +182,7 @@ class TrialRunner:
             self.kept = self._options.keep_on_failure and outcome.status == FAILED
             if not self.kept:
                 await self._clean_up(trial, steps, outcome)
+            trial.over = True
             background.cancel_scope.cancel()
         outcome.measures = {n: self._measure(m, names) for n, m in self._playbook.measures.items()}
         outcome.phases = phase_durations_s(self._timeline)

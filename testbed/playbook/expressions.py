@@ -88,33 +88,31 @@ def texts_in(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 @functools.lru_cache(maxsize=4096)
 def expression(text: str) -> Compiled:
-    """Compile an expression, bare or in braces. :raises ExpressionError: when it is none."""
+    """Read an expression, bare or in braces. :raises ExpressionError: when it is none."""
     bare = _bare(text)
     if not bare:
         raise ExpressionError("the expression is empty")
-    return _compile_expression(text, bare)
+    return _of_expression(text, bare, _parse("{{" + bare + "}}"))
 
 
 @functools.lru_cache(maxsize=4096)
 def template(text: str) -> Compiled:
-    """Compile a text with expressions in it. :raises ExpressionError: when it is not valid."""
-    from jinja2 import TemplateSyntaxError, nodes
+    """Read a text with expressions in it. :raises ExpressionError: when it is not valid."""
+    from jinja2 import nodes
 
-    try:
-        parsed = _environment().parse(text.strip())
-    except TemplateSyntaxError as error:
-        raise ExpressionError(_plain(error)) from None
+    parsed = _parse(text.strip())
     body = parsed.body
     if len(body) == 1 and isinstance(body[0], nodes.Output):
         parts = body[0].nodes
         if len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData):
-            return _compile_expression(text, _bare(text))
+            return _of_expression(text, _bare(text), parsed)
     names, fields = _free_names(parsed)
-    try:
-        compiled = _environment().from_string(text)
-    except Exception as error:
-        raise ExpressionError(_plain(error)) from None
-    return Compiled(text, names, fields, _guard(text, lambda scope: compiled.render(scope)))
+
+    def build() -> Callable[[Scope], Any]:
+        compiled: Callable[[Scope], Any] = _environment().from_string(text).render
+        return compiled
+
+    return Compiled(text, names, fields, _when_called(text, build))
 
 
 def _bare(text: str) -> str:
@@ -123,29 +121,44 @@ def _bare(text: str) -> str:
     return (braces[1] if braces else text).strip()
 
 
-def _compile_expression(text: str, bare: str) -> Compiled:
+def _parse(text: str) -> Any:
     try:
-        parsed = _environment().parse("{{" + bare + "}}")
-        compiled = _environment().compile_expression(bare, undefined_to_none=False)
+        return _environment().parse(text)
     except Exception as error:
         raise ExpressionError(_plain(error)) from None
+
+
+def _of_expression(text: str, bare: str, parsed: Any) -> Compiled:
     names, fields = _free_names(parsed)
 
-    def call(scope: Scope) -> Any:
+    def build() -> Callable[[Scope], Any]:
         from jinja2 import Undefined
 
-        value = compiled(**scope)
-        if isinstance(value, Undefined):
-            str(value)  # StrictUndefined tells which name it was
-        return value
+        compiled = _environment().compile_expression(bare, undefined_to_none=False)
 
-    return Compiled(text, names, fields, _guard(text, call))
+        def call(scope: Scope) -> Any:
+            value = compiled(**scope)
+            if isinstance(value, Undefined):
+                str(value)  # StrictUndefined tells which name it was
+            return value
+
+        return call
+
+    return Compiled(text, names, fields, _when_called(text, build))
 
 
-def _guard(text: str, call: Callable[[Scope], Any]) -> Callable[[Scope], Any]:
-    def guarded(scope: Scope) -> Any:
+def _when_called(text: str, build: Callable[[], Callable[[Scope], Any]]) -> Callable[[Scope], Any]:
+    """Make code of an expression at its first use: most of a long playbook has none before a run.
+
+    Whatever goes wrong is told as :class:`ExpressionError`.
+    """
+    built: Callable[[Scope], Any] | None = None
+
+    def call(scope: Scope) -> Any:
+        nonlocal built
         try:
-            return call(scope)
+            built = built or build()
+            return built(scope)
         except ExpressionError:
             raise
         except Exception as error:  # whatever the user's expression does wrong
@@ -153,17 +166,12 @@ def _guard(text: str, call: Callable[[Scope], Any]) -> Callable[[Scope], Any]:
                 f"expression {text!r}: {_plain(error)}", expression=text
             ) from None
 
-    return guarded
+    return call
 
 
 def _plain(error: Exception) -> str:
     """What went wrong, in words; after a semicolon, what would be right."""
     message = (str(error) or type(error).__name__).rstrip(".")
-    unknown = re.match(r"No (filter|test) named '([^']*)'", message)
-    if unknown:
-        kind, name = unknown.groups()
-        known = _environment().filters if kind == "filter" else _environment().tests
-        return f"there is no {kind} {name!r}; {did_you_mean(name, known)}"
     if message.startswith("Unexpected end of template"):
         block = re.search(r"needs to be closed is '(\w+)'", message)
         return f"{{% {block[1] if block else '…'} %}} is never closed"
@@ -173,17 +181,36 @@ def _plain(error: Exception) -> str:
 
 
 def _free_names(parsed: Any) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """Names that a text takes from its scope, and fields that it takes of them."""
     from jinja2 import meta, nodes
 
-    names = frozenset(meta.find_undeclared_variables(parsed))
-    fields = set()
-    for node in parsed.find_all(nodes.Getattr):
-        if isinstance(node.node, nodes.Name):
-            fields.add((node.node.name, node.attr))
-    for node in parsed.find_all(nodes.Getitem):
-        if isinstance(node.node, nodes.Name) and isinstance(node.arg, nodes.Const):
-            fields.add((node.node.name, str(node.arg.value)))
-    return names, frozenset(f for f in fields if f[0] in names)
+    environment = _environment()
+    names: set[str] = set()
+    fields: set[tuple[str, str]] = set()
+    scoped = False
+    for node in parsed.find_all(nodes.Node):
+        match node:
+            case nodes.Name():
+                names.add(node.name)
+            case nodes.Getattr(node=nodes.Name(name=name)):
+                fields.add((name, node.attr))
+            case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=key)):
+                fields.add((name, str(key)))
+            case nodes.Filter() | nodes.Test():
+                kind = type(node).__name__.lower()
+                known = environment.filters if kind == "filter" else environment.tests
+                if node.name not in known:
+                    near = did_you_mean(node.name, known)
+                    raise ExpressionError(f"there is no {kind} {node.name!r}; {near}")
+            case nodes.Stmt() if not isinstance(node, nodes.Output):
+                scoped = True
+    if scoped:  # loops and assignments have names of their own
+        try:
+            names = meta.find_undeclared_variables(parsed)
+        except Exception as error:
+            raise ExpressionError(_plain(error)) from None
+    free = frozenset(names - environment.globals.keys())
+    return free, frozenset(field for field in fields if field[0] in free)
 
 
 @functools.cache

@@ -37,8 +37,12 @@ class Diagnostic:
     def __str__(self) -> str:
         lines = [f"{self.place}: {self.message}"]
         if self.excerpt:
-            lines.append(f"    {self.excerpt.rstrip()}")
-            lines.append("    " + " " * (self.place.column - 1) + "^")
+            excerpt, column = self.excerpt.rstrip(), self.place.column
+            lines.append(f"    {excerpt}")
+            if column <= len(self.excerpt) + 1:
+                # Tabs stay tabs, so that the mark stands under what it means.
+                before = "".join("\t" if c == "\t" else " " for c in excerpt[: column - 1])
+                lines.append("    " + before.ljust(column - 1) + "^")
         if self.hint:
             lines.append(f"    {self.hint}")
         return "\n".join(lines)

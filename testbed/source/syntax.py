@@ -49,6 +49,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
         "quote the value if no alias is meant",
     ),
     (
+        "exceeded maximum nesting depth",
+        "the file is nested too deeply",
+        "is it the right one?",
+    ),
+    (
         "found duplicate anchor",
         "this anchor (&name) is defined already",
         "give it another name",

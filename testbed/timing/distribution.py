@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from testbed.timing.quantity import Seconds
 
@@ -104,6 +106,14 @@ class Distribution(BaseModel):
         if isinstance(value, dict):
             return value if "of" in value else {"of": value}
         return {"of": {"kind": "constant", "value": value}}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """As written in files: a distribution, or a quantity for a constant."""
+        of = handler.resolve_ref_schema(handler(core_schema))["properties"]["of"]
+        return {"anyOf": [{"type": ["number", "string"], "examples": ["100 ms"]}, of]}
 
     @classmethod
     def constant(cls, value_s: float) -> Distribution:

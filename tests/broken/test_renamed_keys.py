@@ -38,7 +38,9 @@ def _keys(node: yaml.Node, above: str = "") -> Iterator[yaml.ScalarNode]:
 
 
 def _keys_of(path: Path) -> list[yaml.ScalarNode]:
-    return list(_keys(yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)))
+    root = yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
+    # Nothing refers to a BMC, so that its name is free as well.
+    return [key for key in _keys(root) if not key.value.startswith("bmc")]
 
 
 KEYS = {path: _keys_of(path) for path in SHIPPED}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from devices.mock.rack import mock_rack
+from testbed.hal.registry import driver
 from testbed.hal.types import Circuit
 from testbed.hal.wiring import Endpoint, Feed, Fibre, OutletRef, SwitchPort, Wiring
 from testbed.timing.clock import run
@@ -92,4 +93,15 @@ LABS = {
 
 @pytest.fixture(params=sorted(LABS))
 def lab(request: pytest.FixtureRequest) -> Lab:
+    return LABS[request.param]
+
+
+METERED = sorted(
+    n for n, lab in LABS.items() if "power-meter" in driver(lab.power_driver).capabilities
+)
+
+
+@pytest.fixture(params=METERED)
+def metered_lab(request: pytest.FixtureRequest) -> Lab:
+    """A lab whose power controller measures as well."""
     return LABS[request.param]
