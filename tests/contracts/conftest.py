@@ -1,4 +1,4 @@
-"""Devices under contract.
+"""Devices under contract (TC55: behaviour ships with the driver, one suite for all).
 
 A *lab* is two hosts joined by a switch, fed by a power controller. Every suite runs on every
 lab: the mock twins here; emulators, and a laboratory's own rack, are further entries of

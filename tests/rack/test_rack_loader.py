@@ -109,6 +109,7 @@ def test_the_rack_of_sixteen() -> None:
 
 
 def test_mock_replaces_every_backend(tmp_path: Path) -> None:
+    """TC61: one switch makes the whole rack a mock."""
     path = tmp_path / "rack.yaml"
     path.write_text(SMALL.replace("circuit-switch, backend: mock", "circuit-switch, backend: real"))
     with pytest.raises(FileFaults, match="has no real backend"):
