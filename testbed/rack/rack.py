@@ -57,6 +57,11 @@ class Rack:
     deadlines_s: Mapping[str, float] = field(default_factory=dict)
     description: str = ""
 
+    @property
+    def reference(self) -> str:
+        """What to give to ``--rack`` for this rack."""
+        return self.source.removeprefix("builtin:")
+
     def of_kind(self, kind: str) -> tuple[str, ...]:
         """Names of the devices of one kind (``switch``, ``host``, ``power``), in file order."""
         return tuple(n for n, d in self.devices.items() if d.driver.kind == kind)
