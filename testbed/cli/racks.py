@@ -134,17 +134,19 @@ def recover(
 
     Example: testbed recover --rack mock
     """
+    from testbed.engine.interrupts import Interrupts
     from testbed.engine.paths import state_dir
     from testbed.engine.recover import recover as bring_back
-    from testbed.errors import EXIT_DEVICE
+    from testbed.errors import EXIT_DEVICE, EXIT_INTERRUPTED
     from testbed.rack.loader import load_rack
     from testbed.timing import clock
 
     wait_s = seconds(wait, "--wait")
     checked = load_rack(rack, mock=mock)
+    interrupts = Interrupts()
 
     async def main() -> None:
-        report = await bring_back(checked, state_dir(), wait_s=wait_s)
+        report = await bring_back(checked, state_dir(), wait_s=wait_s, interrupts=interrupts)
         if format is Format.JSON:
             print_json(report.as_record())
         elif not report.runs:
@@ -159,4 +161,7 @@ def recover(
         if report.unsafe:
             raise typer.Exit(EXIT_DEVICE)
 
-    clock.run(main)
+    with interrupts.installed():
+        clock.run(main)
+    if interrupts.count:
+        raise typer.Exit(EXIT_INTERRUPTED)
