@@ -18,6 +18,10 @@ from testbed.source.suggest import did_you_mean
 Scope = Mapping[str, Any]
 
 MAX_RANGE = 100_000
+MAX_LENGTH = 1_000_000
+MAX_BITS = 4096
+PADDING_METHODS = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill", "format"})
+PADDING_FILTERS = ("center", "format", "indent", "wordwrap", "slice", "batch", "lipsum")
 
 
 class ExpressionError(PlaybookError):
@@ -122,10 +126,19 @@ def _bare(text: str) -> str:
 
 
 def _parse(text: str) -> Any:
+    """The syntax tree. Of jinja's statements only ``if`` is allowed: a loop inside a text could
+    go on for ever, and playbooks have ``loop`` for that."""
+    from jinja2 import nodes
+
     try:
-        return _environment().parse(text)
+        parsed = _environment().parse(text)
     except Exception as error:
         raise ExpressionError(_plain(error)) from None
+    for statement in parsed.find_all(nodes.Stmt):
+        if not isinstance(statement, nodes.Output | nodes.If):
+            name = type(statement).__name__.lower()
+            raise ExpressionError(f"{{% {name} %}} is not allowed in a text; use loop, set or when")
+    return parsed
 
 
 def _of_expression(text: str, bare: str, parsed: Any) -> Compiled:
@@ -215,14 +228,40 @@ def _free_names(parsed: Any) -> tuple[frozenset[str], frozenset[tuple[str, str]]
 
 @functools.cache
 def _environment() -> Any:
-    """The sandbox: no attribute that begins with an underscore, no changing of values, a range
-    that ends, and of jinja's globals only what has no state."""
+    """The sandbox: no attribute that begins with an underscore, no changing of values, nothing
+    that grows without bound, and of jinja's globals and filters only what has no state."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+    class Sandbox(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            _refuse_growth(operator, left, right)
+            return super().call_binop(context, operator, left, right)
+
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            padding = isinstance(obj, str) and attr in PADDING_METHODS
+            return not padding and super().is_safe_attribute(obj, attr, value)
+
+    environment = Sandbox(undefined=StrictUndefined, autoescape=False)
     environment.globals = {"range": _bounded_range, "min": min, "max": max, "abs": abs}
+    for name in PADDING_FILTERS:
+        environment.filters.pop(name, None)
     return environment
+
+
+def _refuse_growth(operator: str, left: Any, right: Any) -> None:
+    """Refuse products that would take the machine's memory: ``'x' * 10**9``, ``9**9**9``."""
+    sized = [v for v in (left, right) if isinstance(v, str | bytes | list | tuple)]
+    counts = [v for v in (left, right) if isinstance(v, int)]
+    if operator == "*" and sized and counts and len(sized[0]) * counts[0] > MAX_LENGTH:
+        raise ValueError(f"a text or list may have {MAX_LENGTH} members at most")
+    bits = 0
+    if len(counts) == 2:
+        bits = left.bit_length() * (right if operator == "**" else 1)
+    if bits > MAX_BITS:
+        raise ValueError(f"a number may have {MAX_BITS} bits at most")
 
 
 def _bounded_range(*arguments: int) -> range:

@@ -69,7 +69,7 @@ def test_names_and_fields_are_known_before_evaluation() -> None:
     compiled = expression("a.b > c['d'] + y")
     assert compiled.names == {"a", "c", "y"}
     assert compiled.fields == {("a", "b"), ("c", "d")}
-    assert template("{% for i in hosts %}{{ i }}{% endfor %}").names == {"hosts"}
+    assert template("{% if n %}{{ hosts }}{% endif %}").names == {"n", "hosts"}
 
 
 @pytest.mark.parametrize("text", ["{{ victm }}", "is {{ victm }}", "{{ r.okk }}", "{{ hosts[7] }}"])
@@ -116,6 +116,31 @@ def test_there_is_no_way_out(text: str) -> None:
     with pytest.raises(ExpressionError):
         render(text, dict(SCOPE))
     assert SCOPE["hosts"] == ["host0", "host1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'x' * 10**9 }}",
+        "{{ hosts * 10**9 }}",
+        "{{ 9**(9**9) }}",
+        "{{ 10**4000 * 10**4000 }}",
+        "{{ 'x'.ljust(10**9) }}",
+        "{{ 'x' | center(10**9) }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{% for i in hosts %}{{ i }}{% endfor %}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    ],
+)
+def test_nothing_grows_or_goes_on_without_bound(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        render(text, dict(SCOPE))
+
+
+def test_products_of_an_ordinary_size_are_fine() -> None:
+    assert render("{{ 2**10 * 3 }}", {}) == 3072
+    assert render("{{ 'ab' * 3 }}", {}) == "ababab"
+    assert render("{{ 1.5 * 2 }}", {}) == 3.0
 
 
 def test_compiling_is_done_once() -> None:
