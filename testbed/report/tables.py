@@ -244,4 +244,12 @@ def _trials(row: Record) -> str:
 
 
 def _message(error: Any) -> str:
-    return str(error.get("message", error)) if isinstance(error, Mapping) else str(error)
+    """What went wrong, where in the playbook, and what can be done about it."""
+    if not isinstance(error, Mapping):
+        return str(error)
+    message = str(error.get("message", error))
+    place = error.get("place")
+    if place and str(place) not in message:
+        message += f" (task {error.get('task', '')} at {place})"
+    remedy = error.get("remedy")
+    return f"{message}; remedy: {remedy}" if remedy else message
