@@ -95,8 +95,8 @@ def refuse_dirty(claim: Claim) -> None:
     raise RackError(
         f"rack {claim.rack.name} is dirty: {', '.join(devices)} may still be as {runs} left "
         + ("it" if len(devices) == 1 else "them"),
-        remedy=f"bring it back with `testbed recover --rack {claim.rack.reference}`, or let the run "
-        "do so first with --recover-first",
+        remedy=f"bring it back with `testbed recover --rack {claim.rack.reference}`, or let the "
+        "run do so first with --recover-first",
         devices=devices,
         runs=[run.run for run in claim.dirty],
     )

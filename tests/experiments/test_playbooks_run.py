@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from testbed.engine.run import RunOptions, execute
 from testbed.playbook.loader import load_playbook
-
 from testbed.store.reader import open_run
 from testbed.timing.phases import phase_names
 
