@@ -26,6 +26,7 @@ from experiments.training.worker import Standing, Worker
 from testbed.errors import DeviceError
 from testbed.hal.capabilities import GpuHost
 from testbed.playbook.task import TaskContext
+from testbed.timing.alarm import sleep
 from testbed.timing.clock import now_s
 
 from .link_watch import LinkWatch, answers
@@ -178,12 +179,12 @@ class Watch:
                         self._found("heartbeat", worker.host, f"silent for {silent_s:.3f} s")
                 else:
                     next_s = min(next_s, due_s)
-            await trio.sleep_until(next_s)
+            await sleep(next_s - now)
 
     async def _starts(self) -> None:
         """A worker that starts has no heartbeat yet, so its host is asked instead."""
         while True:
-            await trio.sleep(START_PROBE_S)
+            await sleep(START_PROBE_S)
             starting = {w.host for w in self.job.workers if w.alive and not w.ready}
             for host in sorted(starting):
                 if not await answers(self.context, host, PROBE_S):
@@ -200,7 +201,7 @@ class Watch:
         known: dict[str, int] = {}
         capable = set(self.context.rack.having("gpu-host"))
         while True:
-            await trio.sleep(self.settings.gpu_poll_s)
+            await sleep(self.settings.gpu_poll_s)
             if self.detections:
                 return  # the failure is known; looking on would disturb what is measured
             for host in self.job.hosts:

@@ -23,6 +23,7 @@ from testbed.hal.types import (
     PortInfo,
     PortState,
 )
+from testbed.timing.alarm import sleep
 from testbed.timing.clock import now_s
 
 DARK_BELOW_DBM = -50.0
@@ -120,7 +121,7 @@ class DeclarativeSwitch(abc.ABC):
             left_s = end_s - now_s()
             if not dark or left_s <= 0:
                 return dark
-            await trio.sleep(min(self.light_poll_s, left_s))
+            await sleep(min(self.light_poll_s, left_s))
 
     def _mismatch(
         self,

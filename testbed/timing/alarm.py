@@ -12,7 +12,7 @@ import math
 
 import trio
 
-from testbed.timing.clock import JumpingClock, now_s
+from testbed.timing.clock import JumpingClock, jumping_clock, now_s
 
 
 class Alarm:
@@ -32,13 +32,16 @@ class Alarm:
         """Wait until ``until_s`` on :func:`~testbed.timing.clock.now_s`; true when it was rung
         before. ``math.inf`` waits for the ring alone."""
         self._rung = False
-        if until_s <= now_s():
+        clock = self._clock = jumping_clock()
+        if until_s <= (now_s() if clock is None else clock.time_s):
             await trio.lowlevel.checkpoint()
             return False
         self._due_s = until_s
-        clock = trio.lowlevel.current_clock()
-        if isinstance(clock, JumpingClock):
-            await self._park(clock)
+        if clock is not None:
+            self._task = trio.lowlevel.current_task()
+            if until_s < math.inf:  # nothing would ever take an entry at infinity out again
+                self._entry = clock.call_at(until_s, self._wake)
+            await trio.lowlevel.wait_task_rescheduled(self._abort)
         else:
             with trio.CancelScope(deadline=until_s) as self._scope:
                 try:
@@ -64,13 +67,6 @@ class Alarm:
             if self._entry is not None:
                 self._entry[-1] = None
             self._entry = self._clock.call_at(due_s, self._wake)
-
-    async def _park(self, clock: JumpingClock) -> None:
-        self._clock = clock
-        self._task = trio.lowlevel.current_task()
-        if self._due_s < math.inf:  # nothing would ever take an entry at infinity out again
-            self._entry = clock.call_at(self._due_s, self._wake)
-        await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._forget()

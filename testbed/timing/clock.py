@@ -12,8 +12,9 @@ import heapq
 import itertools
 import math
 import random
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -42,10 +43,12 @@ class JumpingClock(trio.abc.Clock):
     The same as trio's autojump ``MockClock``, at half the cost. That one lets the loop go idle
     once before each jump; this one jumps as soon as the loop, having nothing to run, asks how
     long it may sleep. ``wait_all_tasks_blocked`` does not work under it.
+
+    :ivar time_s: the time now, in seconds.
     """
 
     def __init__(self) -> None:
-        self._time_s = 0.0
+        self.time_s = 0.0
         self._calls: list[list[Any]] = []  # heap of [instant, order, call or None]
         self._order = itertools.count()
 
@@ -60,27 +63,45 @@ class JumpingClock(trio.abc.Clock):
         """Nothing to start: time passes by jumps only."""
 
     def current_time(self) -> float:
-        return self._time_s
+        return self.time_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         calls = self._calls
         while calls and calls[0][-1] is None:
             heapq.heappop(calls)
         if calls and calls[0][0] < deadline:
-            self._time_s = max(self._time_s, calls[0][0])
-            while calls and calls[0][0] <= self._time_s:
+            now = self.time_s = max(self.time_s, calls[0][0])
+            while calls and calls[0][0] <= now:
                 call = heapq.heappop(calls)[-1]
                 if call is not None:
                     call()
             return 0.0
         if deadline == math.inf:
             return math.inf  # nothing will happen by itself; wait for a signal
-        self._time_s = max(self._time_s, deadline)
+        if deadline > self.time_s:
+            self.time_s = deadline
         return 0.0
+
+
+class _Loop(threading.local):
+    """What this thread's event loop runs on; a worker thread has none of its own."""
+
+    clock: JumpingClock | None = None
+
+
+_loop = _Loop()
+
+
+def jumping_clock() -> JumpingClock | None:
+    """The clock of virtual time, in a task of a loop that runs in it; else ``None``."""
+    return _loop.clock
 
 
 def now_s() -> float:
     """Monotonic time in seconds; its origin has no meaning. Works in worker threads too."""
+    clock = _loop.clock
+    if clock is not None:  # asked a thousand times in a trial: the short way
+        return clock.time_s
     try:
         return trio.current_time()
     except RuntimeError:
@@ -111,10 +132,15 @@ class WallAnchor:
 
 def is_virtual() -> bool:
     """Whether the running event loop is in virtual time."""
-    try:
-        return isinstance(trio.lowlevel.current_clock(), JumpingClock)
-    except RuntimeError:
-        return False
+    return _loop.clock is not None
+
+
+class _Shuffler(random.Random):
+    """Shuffles as its base does; most batches are one task, which has one order."""
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        if len(x) > 1:
+            super().shuffle(x)
 
 
 def run(
@@ -133,8 +159,10 @@ def run(
     # The switch that hypothesis-trio uses too; trio exports no public one.
     core: Any = trio._core._run
     before = core._ALLOW_DETERMINISTIC_SCHEDULING, core._r
-    core._ALLOW_DETERMINISTIC_SCHEDULING, core._r = True, random.Random(seed)
+    core._ALLOW_DETERMINISTIC_SCHEDULING, core._r = True, _Shuffler(seed)
+    _loop.clock = clock = JumpingClock()
     try:
-        return trio.run(main, *args, clock=JumpingClock())
+        return trio.run(main, *args, clock=clock)
     finally:
+        _loop.clock = None
         core._ALLOW_DETERMINISTIC_SCHEDULING, core._r = before
