@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from testbed.store.reader import StoredRun
 
 RunPlaybook = Callable[..., "StoredRun"]
+OPTION = "--testbed-rack"
 DEFAULT_RACK = "mock"
 
 
@@ -26,19 +27,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our one option."""
     group = parser.getgroup("testbed", "hardware testbed")
     group.addoption(
-        "--testbed-rack",
-        default=DEFAULT_RACK,
+        OPTION,
+        default=None,
         metavar="RACK",
-        help="rack file or built-in rack for the fixtures rack and run_playbook (default: mock)",
+        help="rack file or built-in rack for the fixtures rack and run_playbook (default: the "
+        "mock twins of the playbook's own rack)",
     )
 
 
 @pytest.fixture(scope="session")
 def rack(request: pytest.FixtureRequest) -> Rack:
-    """The checked rack that ``--testbed-rack`` names."""
+    """The checked rack that ``--testbed-rack`` names; the built-in mock rack without it."""
     from testbed.rack.loader import load_rack
 
-    return load_rack(str(request.config.getoption("--testbed-rack")))
+    return load_rack(request.config.getoption(OPTION) or DEFAULT_RACK)
 
 
 @pytest.fixture
@@ -49,8 +51,9 @@ def run_playbook(
 ) -> RunPlaybook:
     """Runs a playbook and returns the stored run.
 
-    ``run_playbook(path, set={...}, trials=..., seed=..., faults=[...])``: on a mock rack in
-    virtual time, on any other in real time. Cleanup is the engine's: it holds, with its own
+    ``run_playbook(path, set={...}, trials=..., seed=..., faults=[...])``: without
+    ``--testbed-rack`` on the mock twins of the rack that the playbook names. A mock rack runs in
+    virtual time, any other in real time. Cleanup is the engine's: it holds, with its own
     deadlines, whatever the test does afterwards. Median and 95th percentile of every measure become
     properties of the test, which JUnit reports carry.
 
@@ -71,7 +74,7 @@ def run_playbook(
         from testbed.engine.run import RunOptions, execute
         from testbed.store.reader import open_run
 
-        reference = str(request.config.getoption("--testbed-rack"))
+        reference = request.config.getoption(OPTION)
         checked, on = _load(Path(playbook), reference, set or {}, trials, faults, tmp_path)
         private = on.backend_label == "mock" if virtual is None else virtual
         outcome = execute(
@@ -95,7 +98,7 @@ def run_playbook(
 
 def _load(
     path: Path,
-    reference: str,
+    reference: str | None,
     variables: Mapping[str, Any],
     trials: int | None,
     faults: Sequence[Mapping[str, Any]],
@@ -112,6 +115,7 @@ def _load(
         # JSON is YAML, so that every value arrives as it is.
         assignments={name: json.dumps(value) for name, value in variables.items()},
         rack=reference,
+        mock=reference is None,
         trials=trials,
     )
 
@@ -127,6 +131,9 @@ def _with_faults(path: Path, faults: Sequence[Mapping[str, Any]], folder: Path) 
     changed = dict(document.value)
     injected = [{"fault.inject": dict(fault)} for fault in faults]
     changed["tasks"] = [*injected, *changed.get("tasks", [])]
+    beside = path.parent / str(changed.get("rack"))
+    if beside.is_file():  # a path in a playbook begins at the playbook
+        changed["rack"] = str(beside.absolute())
     copy = folder / f"with-faults-{path.name}"
     copy.write_text(json.dumps(changed, indent=1), "utf-8")
     return copy

@@ -15,10 +15,12 @@ from testbed.cli.options import (
     console,
     print_json,
 )
-from testbed.cli.sessions import on_rack
+from testbed.cli.sessions import heading, labelled, on_rack
+from testbed.errors import EXIT_DEVICE
 
 if TYPE_CHECKING:
     from testbed.engine.session import RackSession
+    from testbed.rack.rack import Rack
 
 
 def devices(
@@ -34,6 +36,8 @@ def devices(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """List the devices of a rack: driver, backend, capabilities.
+
+    With --connect the exit code is 3 when a device cannot be connected.
 
     Example: testbed devices --rack playbooks/racks/bench4.yaml --connect
     """
@@ -52,30 +56,45 @@ def devices(
         }
         for name, entry in checked.devices.items()
     ]
+    failed = False
     if connect:
-
-        async def identities(session: RackSession) -> dict[str, str]:
-            return {
-                name: " ".join(p for p in (i.vendor, i.model, i.serial, i.firmware) if p)
-                for name, i in session.identities.items()
-            }
-
-        found = on_rack(rack, "devices --connect", identities, mock=mock, wait=wait)
+        found = on_rack(rack, "devices --connect", _identify, mock=mock, wait=wait)
         for row in rows:
-            row["identity"] = found.get(row["device"], "")
+            row |= found[row["device"]]
+        failed = any("error" in row for row in rows)
     if format is Format.JSON:
         print_json(rows)
-        return
+    else:
+        _show(checked, rows, connect)
+    if failed:
+        raise typer.Exit(EXIT_DEVICE)
+
+
+async def _identify(session: RackSession) -> dict[str, dict[str, str]]:
+    """What each device says it is, or why it cannot be asked."""
+    from testbed.hal.together import settle
+
+    found, errors = await settle({name: gate.open for name, gate in session.gates.items()})
+    return {
+        **{
+            name: {"identity": " ".join(p for p in (i.vendor, i.model, i.serial, i.firmware) if p)}
+            for name, i in found.items()
+        },
+        **{name: {"error": error.message} for name, error in errors.items()},
+    }
+
+
+def _show(checked: Rack, rows: list[dict[str, Any]], connect: bool) -> None:
     from testbed.report.terminal import table
 
     columns = ["device", "driver", "backend", "capabilities", *(["identity"] if connect else [])]
     table(
         console(),
-        f"rack {checked.name}: {len(rows)} devices ({checked.backend_label} backend)",
+        f"{heading(labelled(checked))}: {len(rows)} devices",
         [(column, "left") for column in columns],
         [
             (r["device"], r["driver"], r["backend"], ", ".join(r["capabilities"]),
-             *([r["identity"]] if connect else []))
+             *([r.get("identity", r.get("error", ""))] if connect else []))
             for r in rows
         ],
     )  # fmt: skip
@@ -116,7 +135,8 @@ def status(
 ) -> None:
     """Show the state of a rack: who holds it, what is dirty, links, outlets, hosts.
 
-    A rack that is held is not touched: then only its holder is told.
+    A rack that is held is not touched: then only its holder is told. Exit code 3 when a device
+    does not answer.
 
     Example: testbed status --rack mock
     """
@@ -128,29 +148,36 @@ def status(
     checked = load_rack(rack, mock=mock)
     held = holder_of(rack_folder(checked, state_dir()))
     left = dirty(checked, state_dir())
-    record: dict[str, Any] = {
-        "rack": checked.name,
-        "backend": checked.backend_label,
-        "holder": None if held is None else str(held),
-        "dirty": [{"run": run.run, "devices": list(run.devices)} for run in left],
-    }
+    record = labelled(
+        checked,
+        holder=None if held is None else str(held),
+        dirty=[{"run": run.run, "devices": list(run.devices)} for run in left],
+        errors={},
+    )
     if held is None and not left:
         record.update(on_rack(rack, "status", _read_all, mock=mock, wait=wait))
     if format is Format.JSON:
         print_json(record)
-        return
-    out = console()
-    out.print(f"rack {checked.name} ({checked.backend_label} backend)")
-    out.print(f"  holder   {held or 'nobody'}")
-    for run in left:
-        out.print(f"  dirty    {', '.join(run.devices)}, left by run {run.run}")
-        out.print(f"           bring back with: testbed recover --rack {rack}")
+    else:
+        _show_status(checked, record)
+    if record["errors"]:
+        raise typer.Exit(EXIT_DEVICE)
+
+
+def _show_status(checked: Rack, record: dict[str, Any]) -> None:
+    typer.echo(heading(record))
+    typer.echo(f"  holder   {record['holder'] or 'nobody'}")
+    for run in record["dirty"]:
+        typer.echo(f"  dirty    {', '.join(run['devices'])}, left by run {run['run']}")
+        typer.echo(f"           bring back with: testbed recover --rack {checked.reference}")
     for name in record.get("links", []):
-        out.print(f"  link     {name}")
+        typer.echo(f"  link     {name}")
+    if "links" in record["errors"]:
+        typer.echo(f"  links    unknown: {record['errors']['links']}")
     for name, state in record.get("outlets", {}).items():
-        out.print(f"  outlet   {name} {state}")
+        typer.echo(f"  outlet   {name} {state}")
     for name, text in record.get("hosts", {}).items():
-        out.print(f"  host     {name} {text}")
+        typer.echo(f"  host     {name} {text}")
 
 
 async def _read_all(session: RackSession) -> dict[str, Any]:

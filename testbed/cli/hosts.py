@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import completion
 from testbed.cli.options import (
     Format,
     FormatOption,
@@ -15,7 +16,7 @@ from testbed.cli.options import (
     WaitOption,
     print_json,
 )
-from testbed.cli.sessions import on_rack
+from testbed.cli.sessions import heading, labelled, mark_of, on_rack
 
 if TYPE_CHECKING:
     from testbed.engine.session import RackSession
@@ -24,7 +25,10 @@ app = typer.Typer(
     help="Hosts by hand. Example: testbed host list",
     no_args_is_help=True,
 )
-HostArgument = Annotated[str, typer.Argument(help="Name of the host in the rack file.")]
+HostArgument = Annotated[
+    str,
+    typer.Argument(help="Name of the host in the rack file.", autocompletion=completion.hosts),
+]
 
 
 @app.command("list")
@@ -39,17 +43,17 @@ def list_hosts(
     Example: testbed host list
     """
 
-    async def work(session: RackSession) -> dict[str, str]:
+    async def work(session: RackSession) -> dict[str, Any]:
         from testbed.engine.reading import read_rack
 
-        hosts: dict[str, str] = (await read_rack(session))["hosts"]
-        return hosts
+        return labelled(session.rack, hosts=(await read_rack(session))["hosts"])
 
     found = on_rack(rack, "host list", work, mock=mock, wait=wait)
     if format is Format.JSON:
         print_json(found)
         return
-    for name, text in found.items():
+    typer.echo(heading(found))
+    for name, text in found["hosts"].items():
         typer.echo(f"{name:10} {text}")
 
 
@@ -63,13 +67,20 @@ def run(
 ) -> None:
     """Run a command on a host; its exit status becomes that of this command.
 
+    Its two outputs become those of this command too; that a host is no real one is told on
+    standard error.
+
     Example: testbed host run host0 -- hostname
     """
 
     async def work(session: RackSession) -> Any:
         from testbed.hal.capabilities import Host
 
-        return await session.device(host, Host).run(argv)
+        device = session.device(host, Host)
+        mark = mark_of(session.rack, host)
+        if mark:
+            typer.echo(f"{host}{mark}", err=True)
+        return await device.run(argv)
 
     result = on_rack(
         rack, f"host run on {host}", work, mock=mock, wait=wait, devices=lambda r: [host]
@@ -87,24 +98,45 @@ def health(
     wait: WaitOption = "0 s",
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Show boot id, uptime, GPUs and their errors.
+    """Show boot id and uptime.
 
     Example: testbed host health host0
     """
 
     async def work(session: RackSession) -> dict[str, Any]:
-        from testbed.hal.capabilities import GpuHost, Host
+        from testbed.hal.capabilities import Host
 
-        found: dict[str, Any] = asdict(await session.device(host, Host).health())
-        if "gpu-host" in session.rack.devices[host].driver.capabilities:
-            gpus = session.device(host, GpuHost)
-            found["gpus"] = [asdict(gpu) for gpu in await gpus.gpus()]
-            found["gpu_errors"] = [asdict(error) for error in await gpus.gpu_errors()]
-        return found
+        return _of(session, host, asdict(await session.device(host, Host).health()))
 
     _print(
         on_rack(rack, "host health", work, mock=mock, wait=wait, devices=lambda r: [host]), format
     )
+
+
+@app.command()
+def gpus(
+    host: HostArgument,
+    rack: RackOption = "mock",
+    mock: MockOption = False,
+    wait: WaitOption = "0 s",
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Show the GPUs, and their errors since the host has booted.
+
+    Example: testbed host gpus host0
+    """
+
+    async def work(session: RackSession) -> dict[str, Any]:
+        from testbed.hal.capabilities import GpuHost
+
+        device = session.device(host, GpuHost)
+        found = {
+            "gpus": [asdict(gpu) for gpu in await device.gpus()],
+            "gpu_errors": [asdict(error) for error in await device.gpu_errors()],
+        }
+        return _of(session, host, found)
+
+    _print(on_rack(rack, "host gpus", work, mock=mock, wait=wait, devices=lambda r: [host]), format)
 
 
 @app.command()
@@ -124,7 +156,7 @@ def nics(
         from testbed.hal.capabilities import NicHost
 
         states = await session.device(host, NicHost).interfaces()
-        return {name: asdict(state) for name, state in states.items()}
+        return _of(session, host, {"interfaces": [asdict(state) for state in states.values()]})
 
     _print(on_rack(rack, "host nics", work, mock=mock, wait=wait, devices=lambda r: [host]), format)
 
@@ -142,13 +174,19 @@ def kill(
     Example: testbed host kill host0 20260101-120000-abcdef-lumion-failover
     """
 
-    async def work(session: RackSession) -> int:
+    async def work(session: RackSession) -> str:
         from testbed.hal.capabilities import Host
 
-        return await session.device(host, Host).kill(tag)
+        count = await session.device(host, Host).kill(tag)
+        noun = "process" if count == 1 else "processes"
+        return f"{count} {noun} ended on {host}{mark_of(session.rack, host)}"
 
-    count = on_rack(rack, "host kill", work, mock=mock, wait=wait, devices=lambda r: [host])
-    typer.echo(f"{count} process{'es' if count != 1 else ''} ended on {host}")
+    typer.echo(on_rack(rack, "host kill", work, mock=mock, wait=wait, devices=lambda r: [host]))
+
+
+def _of(session: RackSession, host: str, found: dict[str, Any]) -> dict[str, Any]:
+    """What was read from a host, labelled."""
+    return {"host": host, "backend": str(session.rack.devices[host].backend), **found}
 
 
 def _print(found: dict[str, Any], format: Format) -> None:
@@ -156,9 +194,7 @@ def _print(found: dict[str, Any], format: Format) -> None:
         print_json(found)
         return
     for name, value in found.items():
-        if isinstance(value, dict):
-            typer.echo(f"{name}: " + ", ".join(f"{k} {v}" for k, v in value.items()))
-        elif isinstance(value, list):
+        if isinstance(value, list):
             typer.echo(f"{name}: {len(value)}")
             for item in value:
                 typer.echo("  " + ", ".join(f"{k} {v}" for k, v in item.items()))

@@ -1,101 +1,102 @@
-"""The command ``testbed``: all commands, and how errors become messages and exit codes."""
+"""Entry point of the command ``testbed``: how errors become messages and exit codes.
+
+Nothing else is imported at the top, so that Ctrl-C while libraries are still being imported is
+met here too.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
-import typer
-
-from testbed.cli import devices, files, hosts, power, racks, results, running, switches
 from testbed.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USER, TestbedError
 
-app = typer.Typer(
-    name="testbed",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for any program whose reader went away: 128 + SIGPIPE."""
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"testbed {version('optical-testbed')}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks.", envvar="TESTBED_DEBUG")
-    ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Run experiments on optical fabrics: on a lab rack, or on simulated twins of one.
-
-    Example: testbed run playbooks/failover.yaml
-    """
-
-
-app.command("run")(running.run)
-app.command("plan")(files.plan)
-app.command("validate")(files.validate)
-app.command("schema")(files.schema)
-app.command("devices")(devices.devices)
-app.command("status")(devices.status)
-app.add_typer(switches.app, name="switch")
-app.add_typer(power.app, name="power")
-app.add_typer(hosts.app, name="host")
-app.add_typer(racks.app, name="rack")
-app.command("recover")(racks.recover)
-app.add_typer(results.app, name="results")
-app.command("report")(results.report)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def main() -> None:
-    """Entry point: never shows a traceback without ``--debug``."""
-    debug = "--debug" in sys.argv or bool(os.environ.get("TESTBED_DEBUG"))
-    sys.exit(_guarded(debug))
-
-
-# typer brings a click of its own in some releases and uses the installed one in others.
-_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-
-
-def _guarded(debug: bool) -> int:
+    """Run the command line of this process; never shows a traceback without ``--debug``."""
     try:
-        code = app(standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):
+        arguments, debug = _take_debug(sys.argv[1:])
+        code = _guarded(arguments, debug)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED  # while the message of an error was being printed
+    sys.exit(code)
+
+
+def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out, wherever it stands: people add it to the end of what failed."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    ours = [text for text in arguments[:end] if text != "--debug"]
+    asked = os.environ.get("TESTBED_DEBUG", "").lower() not in {"", "0", "no", "off", "false"}
+    return ours + arguments[end:], asked or len(ours) < end
+
+
+def _guarded(arguments: list[str], debug: bool) -> int:
+    try:
+        with _leaving_at_once():
+            from testbed.cli.app import invoke
+        code = invoke(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
         return _say("interrupted", EXIT_INTERRUPTED)
-    except _UsageError as error:
-        error.show()
-        return EXIT_USER
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        return EXIT_BROKEN_PIPE
     except TestbedError as error:
         if debug:
             raise
         return _say(f"{error.kind}: {error}", error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _silence(sys.stdout)
+            return _say(f"store: the output cannot be written: {error.strerror}", EXIT_USER)
         remedy = "run again with --debug and report the traceback"
         message = f"internal: a defect of the testbed: {type(error).__name__}: {error}"
         return _say(f"{message}\n  remedy: {remedy}", EXIT_INTERNAL)
-    return code if isinstance(code, int) else 0
+    return code
+
+
+@contextmanager
+def _leaving_at_once() -> Iterator[None]:
+    """While nothing has begun, Ctrl-C ends the process there and then.
+
+    As an exception it could surface in a callback of the import system, which prints a traceback
+    and goes on.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # ignored on purpose (a job in the background), or not ours
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(_say("interrupted", EXIT_INTERRUPTED)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Let what is still buffered go nowhere, so that nothing complains when Python ends."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(message: str, code: int) -> int:
+    """Print on standard error, whatever its encoding, and even when nobody reads it."""
     try:
-        typer.echo(message, err=True)
-    except UnicodeEncodeError:
-        sys.stderr.buffer.write(message.encode("ascii", "backslashreplace") + b"\n")
+        encoding = sys.stderr.encoding or "ascii"
+        sys.stderr.write(message.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
     return code

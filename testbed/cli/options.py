@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +32,7 @@ RackOption = Annotated[
 MockOption = Annotated[
     bool, typer.Option("--mock", help="Use the mock twin of every device of the rack.")
 ]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Output format.")]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Output: text or json.")]
 ResultsOption = Annotated[
     Path,
     typer.Option("--results", help="Folder of the runs.", envvar="TESTBED_RESULTS"),
@@ -46,16 +45,25 @@ RESULTS = Path("results")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for people; plain when it is no terminal, or NO_COLOR is set."""
+    """A console for people; plain when it is no terminal, or NO_COLOR is set.
+
+    When nobody reads it any more, standard output is an error as any other (rich would end the
+    process, and with 1), and standard error falls silent.
+    """
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            if not self.stderr:
+                raise BrokenPipeError
+
+    return PipeConsole(stderr=stderr, highlight=False)
 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output, in ASCII so that any locale can take it."""
-    json.dump(value, sys.stdout, indent=2, default=str)
-    sys.stdout.write("\n")
+    typer.echo(json.dumps(value, indent=2, default=str))
 
 
 def seconds(text: str, option: str) -> float:

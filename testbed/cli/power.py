@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import completion
 from testbed.cli.options import (
     Format,
     FormatOption,
@@ -15,7 +17,7 @@ from testbed.cli.options import (
     print_json,
     seconds,
 )
-from testbed.cli.sessions import on_rack
+from testbed.cli.sessions import heading, labelled, mark_of, on_rack
 
 if TYPE_CHECKING:
     from testbed.engine.session import RackSession
@@ -26,7 +28,12 @@ app = typer.Typer(
     help="Power by hand. Example: testbed power status",
     no_args_is_help=True,
 )
-Target = Annotated[str, typer.Argument(help="A host (all its feeds), or an outlet as pdu.1.")]
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="A host (all its feeds), or an outlet as pdu.1.", autocompletion=completion.fed
+    ),
+]
 
 
 @app.command()
@@ -41,7 +48,7 @@ def status(
     Example: testbed power status --rack playbooks/racks/rack16.yaml
     """
 
-    async def work(session: RackSession) -> dict[str, dict[str, Any]]:
+    async def work(session: RackSession) -> dict[str, Any]:
         from testbed.hal.capabilities import PowerController
         from testbed.hal.wiring import OutletRef
 
@@ -50,13 +57,14 @@ def status(
             for outlet, state in (await session.device(name, PowerController).outlets()).items():
                 feeds = session.rack.wiring.hosts_fed_by(OutletRef(name, outlet))
                 found[f"{name}.{outlet}"] = {"state": str(state), "feeds": list(feeds)}
-        return found
+        return labelled(session.rack, outlets=found)
 
     found = on_rack(rack, "power status", work, mock=mock, wait=wait, devices=_controllers)
     if format is Format.JSON:
         print_json(found)
         return
-    for name, record in found.items():
+    typer.echo(heading(found))
+    for name, record in found["outlets"].items():
         typer.echo(f"{name:12} {record['state']:4} {', '.join(record['feeds'])}".rstrip())
 
 
@@ -83,18 +91,29 @@ def off(
 
 
 def _switch(target: str, state: str, rack: str, mock: bool, wait: str) -> None:
-    async def work(session: RackSession) -> Any:
+    async def work(session: RackSession) -> str:
         from testbed.hal.capabilities import PowerController
         from testbed.hal.feeds import switch_feeds
         from testbed.hal.types import OutletState
 
         outlets = _outlets(session.rack, target)
-        return await switch_feeds(
+        report = await switch_feeds(
             outlets, OutletState(state), lambda name: session.device(name, PowerController)
         )
+        as_it_was = "" if report.changed else ", as it was"
+        return f"{target} {state}{as_it_was}, verified{_mark(session.rack, outlets)}"
 
-    report = on_rack(rack, f"power {state}", work, mock=mock, wait=wait, devices=_controllers)
-    typer.echo(f"{target} {state}" + ("" if report.changed else ", as it was") + ", verified")
+    typer.echo(
+        on_rack(
+            rack,
+            f"power {state}",
+            work,
+            mock=mock,
+            wait=wait,
+            devices=lambda checked: _controllers_of(checked, target),
+            left_behind="see what became of it with: testbed power status",
+        )
+    )
 
 
 @app.command()
@@ -105,27 +124,37 @@ def cycle(
     mock: MockOption = False,
     wait: WaitOption = "0 s",
 ) -> None:
-    """Off, verified off, pause, on, verified on.
+    """Off, verified off, pause, on, verified on. An interrupt leaves the power as it is then.
 
     Example: testbed power cycle host1 --pause '2 s'
     """
     pause_s = seconds(pause, "--pause")
 
-    async def work(session: RackSession) -> Any:
+    async def work(session: RackSession) -> str:
         from testbed.hal.capabilities import PowerController
         from testbed.hal.feeds import cycle_feeds
 
-        return await cycle_feeds(
-            _outlets(session.rack, target),
-            lambda name: session.device(name, PowerController),
-            pause_s=pause_s,
+        outlets = _outlets(session.rack, target)
+        off, on = await cycle_feeds(
+            outlets, lambda name: session.device(name, PowerController), pause_s=pause_s
+        )
+        return (
+            f"{target} cycled: without power for {on.sent_s - off.verified_s:.3g} s, on again and "
+            f"verified{_mark(session.rack, outlets)}"
         )
 
-    report_off, report_on = on_rack(
-        rack, "power cycle", work, mock=mock, wait=wait, devices=_controllers
+    typer.echo(
+        on_rack(
+            rack,
+            "power cycle",
+            work,
+            mock=mock,
+            wait=wait,
+            devices=lambda checked: _controllers_of(checked, target),
+            left_behind=f"{target} may be without power; switch it on with: "
+            f"testbed power on {target} --rack {rack}",
+        )
     )
-    dark_s = report_on.sent_s - report_off.verified_s
-    typer.echo(f"{target} cycled: without power for {dark_s:.3g} s, on again and verified")
 
 
 @app.command()
@@ -140,25 +169,34 @@ def read(
     Example: testbed power read
     """
 
-    async def work(session: RackSession) -> dict[str, float]:
+    async def work(session: RackSession) -> dict[str, Any]:
         from testbed.hal.capabilities import PowerMeter
 
         found = {}
         for name in session.rack.having("power-meter"):
             for outlet, watts in (await session.device(name, PowerMeter).outlet_power_w()).items():
                 found[f"{name}.{outlet}"] = watts
-        return found
+        return labelled(session.rack, power_w=found)
 
     found = on_rack(rack, "power read", work, mock=mock, wait=wait)
     if format is Format.JSON:
         print_json(found)
         return
-    for name, watts in found.items():
+    typer.echo(heading(found))
+    for name, watts in found["power_w"].items():
         typer.echo(f"{name:12} {watts:8.1f} W")
 
 
 def _controllers(rack: Rack) -> Any:
     return rack.of_kind("power")
+
+
+def _controllers_of(rack: Rack, target: str) -> Any:
+    return [outlet.controller for outlet in _outlets(rack, target)]
+
+
+def _mark(rack: Rack, outlets: Iterable[OutletRef]) -> str:
+    return mark_of(rack, *(outlet.controller for outlet in outlets))
 
 
 def _outlets(rack: Rack, target: str) -> tuple[OutletRef, ...]:

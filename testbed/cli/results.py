@@ -64,7 +64,7 @@ def show(
 
     Example: testbed results show latest --format json
     """
-    from testbed.report.results import find_run
+    from testbed.report.results import find_point, find_run, find_trial
     from testbed.report.tables import render_summary, render_sweep
     from testbed.report.waterfall import render_waterfall
 
@@ -72,7 +72,9 @@ def show(
     summary = found.summary()
     if format is Format.JSON:
         if trial is not None:
-            print_json(next((row for row in found.trials() if row["trial"] == trial), None))
+            print_json(find_trial(found, trial))
+        elif point is not None:
+            print_json(find_point(found, point))
         else:
             print_json(summary)
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,24 +129,27 @@ def run(
                 observers=(progress,),
             )
         )
-    _show(outcome, format, junit, rack or checked.rack)
-    raise typer.Exit(outcome.exit_code)
-
-
-def _show(outcome: RunOutcome, format: Format, junit: Path | None, rack: str) -> None:
     stored = None
     if outcome.folder is not None:
         from testbed.store.reader import open_run
 
         stored = open_run(outcome.folder)
-    if stored is not None and format is Format.JSON:
-        print_json(stored.summary())
-    elif stored is not None:
-        _show_text(stored, console())
     if stored is not None and junit is not None:
         from testbed.store.exports import export_run
 
         export_run(stored, "junit", junit, overwrite=True)
+    # The verdict must reach the shell also when nobody reads the table (`| head`).
+    with contextlib.suppress(BrokenPipeError):
+        _show(outcome, stored, format, rack or checked.rack)
+        sys.stdout.flush()
+    raise typer.Exit(outcome.exit_code)
+
+
+def _show(outcome: RunOutcome, stored: StoredRun | None, format: Format, rack: str) -> None:
+    if stored is not None and format is Format.JSON:
+        print_json(stored.summary())
+    elif stored is not None:
+        _show_text(stored, console())
     if outcome.error is not None and (stored is None or format is Format.JSON):
         typer.echo(f"{outcome.error.kind}: {outcome.error}", err=True)
     if outcome.dirty:

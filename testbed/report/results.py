@@ -10,12 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import StoreError
 from testbed.report.compare import Comparison, compare_many
 from testbed.report.rules import RuleResult, fail_if
 from testbed.store.exports import export_run
 from testbed.store.index import RunIndex
 from testbed.store.reader import UNFINISHED, StoredRun
 from testbed.store.repair import repair
+from testbed.store.trials import TrialRow
 
 Notice = Callable[[str], None]
 
@@ -38,6 +40,22 @@ def find_run(results_dir: Path, reference: str) -> StoredRun:
     :raises StoreError: when none fits, or several do.
     """
     return RunIndex(results_dir).find(reference)
+
+
+def find_trial(run: StoredRun, trial: int) -> TrialRow:
+    """The row of one trial. :raises StoreError: when the run has no such trial."""
+    for row in run.trials():
+        if row["trial"] == trial:
+            return row
+    raise StoreError(f"{run.id} has no trial {trial}", remedy="trials are counted from 0")
+
+
+def find_point(run: StoredRun, point: int) -> dict[str, Any]:
+    """What the summary says of one sweep point. :raises StoreError: when there is none such."""
+    points: list[dict[str, Any]] = run.summary()["points"]
+    if point >= len(points):
+        raise StoreError(f"{run.id} has no sweep point {point}", remedy="points count from 0")
+    return points[point]
 
 
 def show_run(results_dir: Path, reference: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from testbed.errors import StoreError
 from testbed.report.recovery import PhaseFigures, Recovery, collect_recovery
+from testbed.report.results import find_point, find_trial
 from testbed.report.terminal import line, origin_label, plural, words
 from testbed.store.reader import StoredRun
 from testbed.store.summary import PASSED
@@ -44,7 +44,10 @@ def render_waterfall(
         if (trial is None or row["trial"] == trial) and (point is None or row["point"] == point):
             by_point.setdefault(row["point"], []).append(row)
     if not by_point:
-        _refuse(run, trial, point)
+        if trial is not None:
+            find_trial(run, trial)
+        if point is not None:
+            find_point(run, point)
         line(console, f"{run.id} has no trials to draw.")
         return
     drawn: Recovery | None = None
@@ -65,13 +68,6 @@ def render_waterfall(
         _draw(recovery, console)
     if drawn is not None:
         _explain(drawn, console)
-
-
-def _refuse(run: StoredRun, trial: int | None, point: int | None) -> None:
-    if trial is not None:
-        raise StoreError(f"{run.id} has no trial {trial}", remedy="trials are counted from 0")
-    if point is not None:
-        raise StoreError(f"{run.id} has no sweep point {point}", remedy="points count from 0")
 
 
 def _counts(rows: Sequence[TrialRow]) -> str:

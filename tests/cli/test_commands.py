@@ -7,7 +7,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from testbed.cli.main import app
+from testbed.cli.app import app
 
 FAILOVER = "playbooks/failover.yaml"
 
@@ -149,7 +149,8 @@ def test_switching_by_hand_lasts_between_commands(cli):
 def test_power_by_hand_is_verified(cli):
     assert "off" in cli("power", "off", "host1").stdout
     states = json.loads(cli("power", "status", "--format", "json").stdout)
-    assert states["pdu.2"] == {"state": "off", "feeds": ["host1"]}
+    assert states["backend"] == "mock"
+    assert states["outlets"]["pdu.2"] == {"state": "off", "feeds": ["host1"]}
     assert "as it was" in cli("power", "off", "host1").stdout
     assert cli("power", "on", "host1").returncode == 0
     unknown = cli("power", "off", "hots1")
@@ -254,6 +255,20 @@ def test_a_closed_pipe_is_no_error(cli):
     _, err = running.communicate()
     assert "Traceback" not in err
     assert "Exception" not in err
+
+
+def test_one_trial_and_one_point_are_shown_alone(cli):
+    cli("run", FAILOVER, "--virtual-time", "--trials", "3")
+    show = ("results", "show", "latest", "--format", "json")
+    trial = json.loads(cli(*show, "--trial", "2").stdout)
+    assert trial["trial"] == 2
+    assert trial["phases"]["detect"] > 0
+    assert json.loads(cli(*show, "--point", "0").stdout)["trials"] == 3
+    for option, words in (("--trial", "no trial 9"), ("--point", "no sweep point 9")):
+        for arguments in (show, show[:3]):
+            done = cli(*arguments, option, "9")
+            assert (done.returncode, done.stdout) == (2, "")
+            assert words in done.stderr
 
 
 def test_junit_is_written_beside_the_run(cli, tmp_path):

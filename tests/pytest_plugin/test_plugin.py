@@ -42,6 +42,27 @@ def test_the_rack_is_chosen_by_the_option(tmp_path):
     assert pytest_in(tmp_path, "--testbed-rack", bench).returncode == 0
 
 
+def test_a_playbook_keeps_its_own_rack_and_the_place_of_its_file(tmp_path):
+    """Without the option; also where faults are added, which makes a copy elsewhere."""
+    bench = (ROOT / "playbooks" / "racks" / "bench4.yaml").read_text("utf-8")
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "bench.yaml").write_text(bench)
+    (lab / "book.yaml").write_text(
+        "schema: testbed/v1\nname: book\nrack: bench.yaml\n"
+        "tasks:\n  - fabric.connect: {ring: [host0, host1]}\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "FAULT = {'device': 'mesh0', 'kind': 'refuse', 'operation': 'apply'}\n"
+        "def test_it(run_playbook):\n"
+        "    assert run_playbook('lab/book.yaml').summary()['rack'] == 'bench4'\n"
+        "    summary = run_playbook('lab/book.yaml', faults=[FAULT]).summary()\n"
+        "    assert summary['error']['device'] == 'mesh0'\n"
+    )
+    done = pytest_in(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
 def test_nothing_is_imported_before_it_is_used(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import sys\ndef test_it():\n"
