@@ -264,11 +264,13 @@ def test_one_trial_and_one_point_are_shown_alone(cli):
     assert trial["trial"] == 2
     assert trial["phases"]["detect"] > 0
     assert json.loads(cli(*show, "--point", "0").stdout)["trials"] == 3
-    for option, words in (("--trial", "no trial 9"), ("--point", "no sweep point 9")):
-        for arguments in (show, show[:3]):
-            done = cli(*arguments, option, "9")
-            assert (done.returncode, done.stdout) == (2, "")
-            assert words in done.stderr
+    for arguments, words in (
+        ((*show, "--trial", "9"), "no trial 9"),
+        ((*show[:3], "--point", "9"), "no sweep point 9"),
+    ):
+        done = cli(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
 
 
 def test_junit_is_written_beside_the_run(cli, tmp_path):
