@@ -12,8 +12,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
+from testbed.cli.streams import flush_or_silence, silence
 from testbed.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USER, TestbedError
 
 EXIT_BROKEN_PIPE = 141
@@ -29,6 +29,9 @@ def main() -> None:
         code = _guarded(arguments, debug)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED  # while the message of an error was being printed
+    # Python would replace the code by its own when it cannot write what is left.
+    flush_or_silence(sys.stdout)
+    flush_or_silence(sys.stderr)
     sys.exit(code)
 
 
@@ -50,7 +53,7 @@ def _guarded(arguments: list[str], debug: bool) -> int:
     except KeyboardInterrupt:
         return _say("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         return EXIT_BROKEN_PIPE
     except TestbedError as error:
         if debug:
@@ -60,7 +63,7 @@ def _guarded(arguments: list[str], debug: bool) -> int:
         if debug:
             raise
         if isinstance(error, OSError) and error.errno in _FULL:
-            _silence(sys.stdout)
+            silence(sys.stdout)
             return _say(f"store: the output cannot be written: {error.strerror}", EXIT_USER)
         remedy = "run again with --debug and report the traceback"
         message = f"internal: a defect of the testbed: {type(error).__name__}: {error}"
@@ -85,12 +88,6 @@ def _leaving_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _silence(stream: TextIO | None) -> None:
-    """Let what is still buffered go nowhere, so that nothing complains when Python ends."""
-    if stream is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def _say(message: str, code: int) -> int:
     """Print on standard error, whatever its encoding, and even when nobody reads it."""
     try:
@@ -98,5 +95,5 @@ def _say(message: str, code: int) -> int:
         sys.stderr.write(message.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         sys.stderr.flush()
     except OSError:
-        _silence(sys.stderr)
+        silence(sys.stderr)
     return code

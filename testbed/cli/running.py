@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ from testbed.cli.options import (
     print_json,
     seconds,
 )
+from testbed.cli.streams import silence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,9 +139,11 @@ def run(
 
         export_run(stored, "junit", junit, overwrite=True)
     # The verdict must reach the shell also when nobody reads the table (`| head`).
-    with contextlib.suppress(BrokenPipeError):
+    try:
         _show(outcome, stored, format, rack or checked.rack)
         sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -408,7 +408,8 @@ def test_memory_does_not_grow_with_trials(engine: Any, make_task: Make) -> None:
         engine.execute(make_task(body, register="r"), trials=1501, measures=value_measure())
     finally:
         tracemalloc.stop()
-    assert sizes[1500] - sizes[500] < 20_000
+    # A few numbers a trial stay, for the expectations; an event or a result would be far more.
+    assert sizes[1500] - sizes[500] < 64 * 1000
 
 
 def test_a_hanging_device_costs_its_deadline_and_no_more(engine: Any, make_task: Make) -> None:
